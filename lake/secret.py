@@ -20,6 +20,15 @@ class Secret(BaseModel):
     env: str | None = None
     file: Path | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _not_itself(cls, given: object) -> object:
+        if isinstance(given, str):  # never said again
+            raise ValueError(
+                'a secret is never in the settings: say where it stands, { env = "NAME" } or { file = "path" }'
+            )
+        return given
+
     @model_validator(mode="after")
     def _one_place(self) -> Secret:
         if (self.env is None) == (self.file is None):

@@ -36,6 +36,10 @@ class Commits(Generic[Message]):
             number, self._last[partition] = waiting.popleft()
             finished.discard(number)
 
+    def behind(self, partition: object) -> int:
+        """How many messages of the partition were fetched and may not be committed yet."""
+        return len(self._fetched.get(partition, ()))
+
     def holds(self, partition: object, offset: int) -> bool:
         """Whether the message at ``offset`` is still to be finished here."""
         waiting = self._fetched.get(partition)

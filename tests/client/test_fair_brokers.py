@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sojourn.client.adapters.fair_kafka import POLL_SECONDS
 from sojourn.client.commits import Commits
 from tests.client.consuming import running
 from tests.client.fair_places import KINDS
@@ -146,12 +147,40 @@ def test_what_fails_comes_again_and_what_is_left_is_given_back(place: Place) -> 
             wait_until(lambda: place.broker.left("failing") == 0, "what failed to come again", seconds=60)
 
 
+def test_of_a_partition_that_waits_for_one_message_no_more_is_fetched_than_may_come_again(place: Place) -> None:
+    if place.kind != "kafka":
+        pytest.skip("others acknowledge each message by itself")
+    place.broker.make("waits")
+    place.broker.send("waits", numbered("a", 10))
+    gate = threading.Event()
+    seen: list[str] = []
+
+    def handle(body: str) -> None:
+        if body == "a-0":
+            gate.wait(120)
+        seen.append(body)
+
+    consumer = place.broker.consumer("waits", handle, workers=2, most_uncommitted=50)
+    with running(consumer):
+        wait_until(lambda: len(seen) == 9, "all but the first to be handled", seconds=60)
+        place.broker.send("waits", numbered("b", 60))
+        wait_until(lambda: len(seen) >= 49, "as many as may come again to be handled", seconds=60)
+        place.broker.send("waits", numbered("c", 60))
+        time.sleep(5 * POLL_SECONDS)
+        assert len(seen) <= 9 + 60, "the third lot waits at the broker"
+        gate.set()
+        wait_until(lambda: len(seen) == 130, "all to be handled once the first is", seconds=60)
+    assert len(set(seen)) == 130, "each once"
+    wait_until(lambda: place.broker.left("waits") == 0, "the broker to know it")
+
+
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=40), st.randoms())
 def test_a_partition_is_committed_up_to_what_is_finished_and_no_further(gaps: list[int], chance: Any) -> None:
     commits: Commits[int] = Commits()
     offsets = [sum(gaps[: number + 1]) for number in range(len(gaps))]
     for offset in offsets:
         commits.fetched("p", offset, offset)
+    assert (commits.behind("p"), commits.behind("q")) == (len(offsets), 0)
     order, finished, last = list(offsets), set[int](), 0
     chance.shuffle(order)
     for offset in order:
@@ -162,7 +191,7 @@ def test_a_partition_is_committed_up_to_what_is_finished_and_no_further(gaps: li
         reached = max((one for one in offsets if all(two in finished for two in offsets if two <= one)), default=0)
         assert due == ([reached] if reached > last else [])
         last = max(last, reached)
-    assert last == offsets[-1] and not commits.holds("p", last)
+    assert last == offsets[-1] and not commits.holds("p", last) and commits.behind("p") == 0
     commits.fetched("p", last + 1, last + 1)
     commits.forget("p")
     commits.finished("p", last + 1)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
-from lake.secret import bears
+from lake.secret import Secret, bears
 
 
 @pytest.mark.parametrize("token", ["s3cret", "schlüssel", "ключ"])
@@ -34,3 +35,10 @@ def test_the_token_is_borne_by_one_header_as_text_or_bytes(token: str) -> None:
 )
 def test_nothing_else_is_the_token_and_several_headers_are_none(given: list[str | bytes]) -> None:
     assert not bears(given, "s3cret")
+
+
+def test_a_secret_itself_is_refused_and_not_said() -> None:
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(Secret).validate_python("hunter2")
+    (error,) = caught.value.errors(include_input=False)
+    assert "a secret is never in the settings" in error["msg"] and "hunter2" not in error["msg"]

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 POLL_SECONDS, COMMIT_SECONDS = 0.2, 1.0
 #: Messages that one poll brings, at most.
 MOST_AT_ONCE = 500
+#: So many messages of a partition lie behind one that is not finished, at most: they come again when this dies.
+MOST_UNCOMMITTED = 10_000
 
 
 def tenant_of(message: Any) -> str:
@@ -36,7 +38,8 @@ class FairKafka(FairConsumer[Any]):
 
     ``consumer`` is confluent-kafka's ``Consumer`` class, ``config`` its settings: auto-commit is switched off, as this
     commits by itself. A message whose ``handle`` raised is told to ``failed`` and is finished then; without ``failed``,
-    nothing behind it is committed: it comes again, with what lies behind it, to whoever has the partition next.
+    nothing behind it is committed: it comes again, with what lies behind it, to whoever has the partition next. Of a
+    partition that waits for one message for so long that ``most_uncommitted`` lie behind it, no more is fetched.
     ``options`` are :class:`sojourn.FairConsumer`'s. Keep ``buffer`` below what the workers finish within
     ``max.poll.interval.ms``. A tenant's messages stay in order within a partition with one worker.
     """
@@ -50,10 +53,12 @@ class FairKafka(FairConsumer[Any]):
         *,
         tenant_of: Callable[[Any], str] = tenant_of,
         failed: Callable[[Any, Exception], object] | None = None,
+        most_uncommitted: int = MOST_UNCOMMITTED,
         **options: Any,
     ) -> None:
         self._topics, self._work_on, self._told = list(topics), handle, failed
         self._commits: Commits[Any] = Commits()
+        self._most, self._paused = most_uncommitted, set[tuple[str, int]]()
         self._lock = threading.Lock()
         self._committed_at = time.monotonic()
         super().__init__(self._poll, self._finish, tenant_of, failed=self._gave_up, **options)
@@ -80,7 +85,23 @@ class FairKafka(FairConsumer[Any]):
             messages.append(message)
             with self._lock:
                 self._commits.fetched(_partition(message), message.offset(), message)
+        self._bound()
         return messages
+
+    def _bound(self) -> None:
+        """Fetch of no partition more than may lie uncommitted."""
+        for one in self._consumer.assignment():
+            partition = one.topic, one.partition
+            with self._lock:
+                full = self._commits.behind(partition) >= self._most
+            if full and partition not in self._paused:
+                self._consumer.pause([one])
+                self._paused.add(partition)
+                told = "%s.%d waits: %d messages lie behind one that is not finished"
+                log.error(told, *partition, self._most)
+            elif not full and partition in self._paused:
+                self._consumer.resume([one])
+                self._paused.discard(partition)
 
     def _finish(self, message: Any) -> None:
         with self._lock:  # another consumer has the partition by now, and will have the message
@@ -123,6 +144,7 @@ class FairKafka(FairConsumer[Any]):
         with self._lock:
             for partition in partitions:
                 self._commits.forget(partition)
+        self._paused.difference_update(partitions)
 
 
 def _partition(message: Any) -> tuple[str, int]:
