@@ -14,7 +14,8 @@ from lake.views import below
 from lake.views.catalogue import HISTORY, NEWEST
 
 #: What is said of such a lake, and what to do.
-UNFINISHED, REMEDY = "nothing has finished this lake's state yet", "run `sojourn analyze --once`"
+UNFINISHED = "nothing has finished this lake's state yet"
+REMEDY = "run `sojourn analyze --once`, or wait a moment where `sojourn up` has just begun"
 
 
 def is_unfinished(root: Path) -> bool:
