@@ -11,6 +11,7 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 from urllib.parse import quote
 
 from dashboard.pages import explained, spark
@@ -18,7 +19,7 @@ from dashboard.services.alerting import AlertCard, Happening, LimitCard, severit
 from dashboard.services.keys import QueueKey
 from dashboard.services.overview import COLUMNS, Fact, QueueCard, Verdict
 from dashboard.services.queue import COLUMNS as TENANT_COLUMNS
-from dashboard.services.queue import TenantLine
+from dashboard.services.queue import READ_COLUMNS, TenantLine, read_cells
 from dashboard.services.say import UNKNOWN
 from dashboard.services.trends import Trend
 from dashboard.theme import style
@@ -226,6 +227,15 @@ def tenants(lines: Sequence[TenantLine], caption: str) -> str:
     """The tenants of a queue as a table that screen readers can walk."""
     head = explained.heads(("Tenant", *TENANT_COLUMNS))
     return tabled(head, "".join(map(_tenant, lines)), caption)
+
+
+def read_tenants(shares: Iterable[Mapping[str, Any]], caption: str) -> str:
+    """What a reading of the broker told of a queue's tenants, as a table."""
+    rows = (
+        f'<tr><th scope="row">{escape(one["tenant"], NAME)}</th>{"".join(map(cell, read_cells(one)))}</tr>'
+        for one in shares
+    )
+    return tabled(explained.heads(("Tenant", *READ_COLUMNS)), "".join(rows), caption)
 
 
 def _tenant(line: TenantLine) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -19,15 +20,18 @@ from dashboard.services.alerting import Happening, alert_cards, happenings, in_s
 from dashboard.services.keys import QueueKey, Row, concerns, short_names
 from dashboard.services.overview import Fact, queue_cards
 from dashboard.services.queue import COLUMNS, tenant_lines
-from dashboard.services.say import count, percent
+from dashboard.services.say import clock, count, percent
 from dashboard.services.series import Curve, Span
 from dashboard.theme import CALM, MUTED
 from lake.errors import SojournError
 from lake.foretell import Foretold
+from lake.shares import Shares, newest_shares
 from lake.why import Cause, Told
 
 #: Tenants in the table; all others are one line.
 TENANTS = 20
+#: How often is looked what the broker's readings tell of tenants (seconds), and how far back.
+READ_SECONDS, READ_SINCE = 5.0, timedelta(minutes=10)
 #: Pixels that are kept for the charts of history while it is read: three rows of them, with what is said of each.
 _CHARTS = 3 * (figures.HEIGHT + 78)
 
@@ -83,7 +87,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
             because = because.empty()
             with because.container():
                 _reserve()
-    _tenants(lake, chosen, total, flows=card.flows, estimated=bool(row["estimated"]))
+    _tenants(lake, chosen, total, now, flows=card.flows, estimated=bool(row["estimated"]))
     about = [entry for entry in transitions if concerns(entry["labels"], chosen)]
     done = [entry for entry in lake.actions() if concerns(entry, chosen)]
     marks = happenings(about, done, now, limit=60)
@@ -110,11 +114,13 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     st.html(markup.timeline(in_short(marks, 15)) if marks else markup.note(nothing))
 
 
-def _tenants(lake: Repository, key: QueueKey, total: Row | None, *, flows: bool, estimated: bool) -> None:
+def _tenants(
+    lake: Repository, key: QueueKey, total: Row | None, now: datetime, *, flows: bool, estimated: bool
+) -> None:
     limits = [limit for limit in lake.limits() if concerns(limit, key)]
     lines = tenant_lines(lake.tenants(key, TENANTS), total, limits, top=TENANTS, flows=flows)
     if not lines:
-        st.html(markup.section("Tenants", "Unknown: no message event of this queue has been seen."))
+        _read_tenants(lake, key, now)
         return
     caption = f"Noisy first, then by backlog; rates are means over the last {lake.definitions.window_seconds} s."
     if any("≈" in line.backlog for line in lines):
@@ -124,6 +130,24 @@ def _tenants(lake: Repository, key: QueueKey, total: Row | None, *, flows: bool,
     st.html(markup.section("Tenants") + markup.tenants(lines, caption))
     columns = ("Tenant", "Noisy", *COLUMNS)
     download.csv("queue", columns, lambda: [(one.tenant, "noisy" if one.noisy else "", *one.cells) for one in lines])
+
+
+def _read_tenants(lake: Repository, key: QueueKey, now: datetime) -> None:
+    """What the broker itself tells of tenants, where it does."""
+    shares = _shares(str(lake.root), key.broker, key.queue, key.subscriber)
+    if shares is None:
+        st.html(markup.section("Tenants", "Unknown: no message event of this queue has been seen."))
+        return
+    read = clock(shares.sampled_at, now, seconds=True)
+    more = len(shares.tenants) - TENANTS
+    caption = f"By the broker's own count, read at {read}; who is noisy is told by message events alone."
+    caption += f" {more:,} more are not shown." if more > 0 else ""
+    st.html(markup.section("Tenants") + markup.read_tenants(shares.tenants[:TENANTS], caption))
+
+
+@st.cache_resource(max_entries=16, ttl=READ_SECONDS, show_spinner=False)
+def _shares(root: str, broker: str, queue: str, subscriber: str | None) -> Shares | None:
+    return newest_shares(Path(root), broker, queue, subscriber, datetime.now(UTC) - READ_SINCE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,7 +229,7 @@ def _counted(row: Row) -> str:
 def _lacking(row: Row) -> str:
     """What samples alone do not tell of the queue."""
     told = {"ages": row["oldest_age_seconds"], "drain": row["drain_state"]}
-    return listing(["tenants", *(name for name, value in told.items() if value is None)])
+    return listing(["noisy tenants", *(name for name, value in told.items() if value is None)])
 
 
 def _by_samples(row: Row) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dashboard.services.keys import Row
 from dashboard.services.overview import TRUSTED_COVERAGE, drained
@@ -11,6 +12,8 @@ from dashboard.services.say import UNKNOWN, age, count, percent, rate
 
 #: The columns of the table, after the tenant's name.
 COLUMNS = ("Backlog", "Share of backlog", "In flight", "Ready", "Oldest", "In → out", "Drained", "Limit")
+#: The columns where only the broker's own readings tell of tenants.
+READ_COLUMNS = ("Waiting", "In flight", "Delayed", "Oldest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +109,8 @@ def _others(shown: list[Row], total: Row) -> TenantLine:
         drained="–",
         limit="–",
     )
+
+
+def read_cells(share: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a reading told of one tenant (:mod:`lake.shares`), by :data:`READ_COLUMNS`."""
+    return (*(count(share[name]) for name in ("depth", "in_flight", "delayed")), age(share["oldest_age_seconds"]))

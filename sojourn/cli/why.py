@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from lake.why.reading import Query
 
 
-#: Queues that are named to who names none, or one that nobody knows.
+#: Queues that are named to who names none, or one that nobody knows; tenants that a reading told of.
 NAMED = 10
+#: How far back a reading may lie that tells of tenants.
+READ_SINCE = timedelta(minutes=10)
 
 
 class Form(StrEnum):
@@ -71,6 +74,8 @@ def why(
     _print(key, told)
     if told.rise is None:
         print(f"Now: {visible(_now(query, key, names))}.")
+        if read := _read_tenants(root, key):
+            print(f"Of each tenant the broker counts {visible(read)}.")
     if said := part("dashboard.services.forecast").in_short(ahead, told.as_of, target):
         print(f"{said}.")
     if sql:
@@ -85,6 +90,23 @@ def _now(query: Query, key: QueueKey, names: Mapping[QueueKey, str]) -> str:
     cards = overview.queue_cards(health, totals, noisy, (), datetime.now(UTC), names)
     found: str = next((card.sentence for card in cards if card.key == key), "gone")
     return found
+
+
+def _read_tenants(root: Path, key: QueueKey) -> str:
+    """What the broker's newest reading tells of the largest tenants, where no message events do; else nothing."""
+    since = datetime.now(UTC) - READ_SINCE
+    shares = part("lake.shares").newest_shares(root, key.broker, key.queue, key.subscriber, since)
+    if shares is None:
+        return ""
+    said = part("dashboard.services.say")
+    told = [f"{one['tenant']} {said.count(one['depth'])} waiting{_oldest(one, said)}" for one in shares.tenants[:NAMED]]
+    more = len(shares.tenants) - NAMED
+    return ", ".join(told) + (f", and {more:,} more" if more > 0 else "")
+
+
+def _oldest(share: Mapping[str, Any], said: Any) -> str:
+    seconds = share["oldest_age_seconds"]
+    return "" if seconds is None or not share["depth"] else f" (oldest {said.duration(seconds)})"
 
 
 def _there_are(names: Sequence[str]) -> str:

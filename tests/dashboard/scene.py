@@ -272,11 +272,16 @@ def _action(at: datetime, number: str, before: float | None, after: float | None
     }
 
 
-def write_samples(root: Path, *, end: datetime, seconds: int = 420) -> Lake:
-    """A lake of readings alone: nobody tells of messages, the depth of ``orders`` grows."""
+def write_samples(
+    root: Path, *, end: datetime, seconds: int = 420, tenants: list[dict[str, Any]] | None = None
+) -> Lake:
+    """A lake of readings alone: nobody tells of messages, and the depth of ``orders`` grows; its ``tenants`` are in the
+    newest one."""
     lake = Lake(root)
     lake.create()
-    _append(lake, "queue_samples", _samples(end - timedelta(seconds=seconds), seconds))
+    rows = _samples(end - timedelta(seconds=seconds), seconds)
+    next(row for row in reversed(rows) if row["queue"] == "orders")["tenants"] = tenants
+    _append(lake, "queue_samples", rows)
     finish(root)
     return lake
 

@@ -113,7 +113,7 @@ def test_a_queue_known_by_samples_tells_its_age_and_whether_it_drains_and_not_wh
     row = health(**SAMPLED, depth=1244, oldest_age_seconds=48.0)
     card = one(row, None)
     assert card.sentence == (
-        "orders: no message events are seen, so tenants are unknown; "
+        "orders: no message events are seen, so noisy tenants are unknown; "
         "the broker counts 1,244 messages, growing, the oldest 48 s old"
     )
     assert card.facts[0] == Fact("Oldest message", "48 s", "whose it is, is unknown")
@@ -124,7 +124,7 @@ def test_a_queue_known_by_samples_tells_its_age_and_whether_it_drains_and_not_wh
     assert paused.sentence.startswith("orders: paused; no message events are seen") and paused.verdict is Verdict.WATCH
     draining = one({**row, "drain_state": "draining", "drain_eta_seconds": 42.0, "oldest_age_seconds": None}, None)
     assert draining.sentence.endswith(
-        "so tenants and ages are unknown; the broker counts 1,244 messages, drained in 42 s"
+        "so noisy tenants and ages are unknown; the broker counts 1,244 messages, drained in 42 s"
     )
 
 

@@ -195,6 +195,21 @@ def test_a_queues_longer_name_leads_to_its_page_too(story: Path, show: Callable[
     assert (heading(app), app.selectbox(key="queue").value) == ("orders", "orders")
 
 
+def test_where_no_message_is_seen_the_brokers_own_reading_tells_what_waits_for_whom(
+    tmp_path: Path, show: Callable[..., None]
+) -> None:
+    shares = [
+        {"tenant": "<b>grove", "depth": 12, "in_flight": 1, "delayed": 0, "oldest_age_seconds": 3.0},
+        {"tenant": "acme", "depth": 340, "in_flight": None, "delayed": 7, "oldest_age_seconds": 61.0},
+    ]
+    write_samples(tmp_path, end=datetime.now(UTC), tenants=shares)
+    show(tmp_path, stale_after_seconds=AGES)
+    said = words(opened("queue", queue="orders"))
+    assert "By the broker's own count, read at" in said
+    assert re.search(r"acme 340 unknown 7 1 min 1 s .*grove 12 1 0 3 s", said), "the largest first"
+    assert "Unknown: no message event of this queue has been seen." in words(opened("queue", queue="emails"))
+
+
 def test_a_queue_without_events_says_unknown_and_draws_what_its_broker_counts(
     story: Path, show: Callable[..., None]
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sojourn.cli.why import _there_are
-from tests.dashboard.scene import write_story
+from tests.dashboard.scene import write_samples, write_story
 from tests.sojourn.test_cli import is_one_clear_line, sojourn
 
 
@@ -56,3 +56,12 @@ def test_who_names_no_queue_is_told_in_one_line_which_there_are(lake: Path) -> N
 def test_of_many_queues_some_are_named_and_where_the_others_stand() -> None:
     assert _there_are([f"q{number}" for number in range(12)]).endswith("q9 and 2 more, which `sojourn top` shows")
     assert "doctor" in _there_are([])
+
+
+def test_where_no_message_is_seen_it_says_what_the_broker_tells_of_tenants(tmp_path: Path) -> None:
+    acme = {"tenant": "acme", "depth": 340, "in_flight": 3, "delayed": 0, "oldest_age_seconds": 61.0}
+    grove = {"tenant": "grove", "depth": 0, "in_flight": 1, "delayed": 0, "oldest_age_seconds": 2.0}
+    write_samples(tmp_path, end=datetime.now(UTC), tenants=[grove, acme])
+    said = sojourn("why", "orders", "--lake", str(tmp_path), cwd=tmp_path).stdout
+    assert "Of each tenant the broker counts acme 340 waiting (oldest 1 min 1 s), grove 0 waiting." in said
+    assert "Of each tenant" not in sojourn("why", "emails", "--lake", str(tmp_path), cwd=tmp_path).stdout
