@@ -326,8 +326,14 @@ def test_an_alert_says_what_is_the_case_now_where_the_alert_process_tells(
     with serving(tmp_path / "alerts.sqlite", firing_as(fired, "Tenant acme-7 holds all of it", 0.97)) as http:
         monkeypatch.setenv(API_VARIABLE, json.dumps({"url": str(http.base_url)}))
         for page in ("overview", "queue", "alerts"):
-            said = words(opened(page, queue="orders"))
-            assert "Tenant acme-7 holds all of it" in said, page
+            seen: list[str] = []
+
+            def says_so(page: str = page, seen: list[str] = seen) -> bool:
+                seen[:] = [words(opened(page, queue="orders"))]
+                return "Tenant acme-7 holds all of it" in seen[0]
+
+            wait_until(says_so, f"{page} to have what the alert says now")  # it is asked every other second
+            (said,) = seen
             assert "value 0.97" in said or page == "alerts", page
     assert "pending → firing, value 0.63" in said, "of what was, the journal tells"
 
