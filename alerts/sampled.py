@@ -20,14 +20,13 @@ from lake.clock import ZERO, age, fresh_for
 from lake.dataset import rows_of
 from lake.errors import SojournError, first_line
 from lake.follow import Change, Follower
+from lake.shares import LOOK_BACK
 from lake.snapshot import Snapshot, read_file
 from lake.store import Lake
 from lake.tables import QUEUE_SAMPLES
 
 log = logging.getLogger(__name__)
 
-#: How far back the first look goes: a queue that is sampled more seldom is known once it is sampled again.
-_FIRST_LOOK = timedelta(minutes=10)
 _KEY = ("broker", "queue", "subscriber", "source")
 _COLUMNS = (*_KEY, "sampled_at", "tenants")
 _Key = tuple[str | None, ...]
@@ -70,7 +69,7 @@ class SampledTenants:
         if any(change.anew for change in changes):
             table = self._lake.ensure("queue_samples")
             self._follower = Follower(Snapshot(QUEUE_SAMPLES, self._lake.root), table.version())
-            since = wall - _FIRST_LOOK
+            since = wall - LOOK_BACK  # a queue that is sampled more seldom is known once it is sampled again
             self._note(rows_of(table, _COLUMNS, [("ingest_date", ">=", since.date()), ("sampled_at", ">", since)]))
             return
         for change in changes:

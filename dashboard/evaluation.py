@@ -16,7 +16,7 @@ from lake import alert_api
 #: It is asked so often, and for so long; a page waits for its answer no longer than for a blink.
 EVERY_SECONDS, TIMEOUT_SECONDS, PATIENCE_SECONDS = 5.0, 2.0, 0.1
 #: What alerts say is asked as often as they may say something new, and of so many that fire at most.
-SAID_SECONDS, MOST_SAID = 2.0, 1_000
+SAID_SECONDS, MOST_FIRING = 2.0, 1_000
 Said = dict[str, dict[str, str]]
 
 
@@ -27,7 +27,7 @@ def evaluation(root: Path) -> Evaluation:
 
 def said_now(root: Path, firing: int) -> Said:
     """By fingerprint the annotations of the ``firing`` alerts as of a moment ago; empty where they cannot be had."""
-    if not 0 < firing <= MOST_SAID:
+    if not 0 < firing <= MOST_FIRING:
         return {}
     ask = _said(str(root))
     return ask.answer(int(monotonic() / SAID_SECONDS), lambda: alert_api.said_now(*known_api(root)), PATIENCE_SECONDS)

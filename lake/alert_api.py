@@ -77,11 +77,9 @@ def ask(
         SojournError: Nobody answers.
     """
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(base.rstrip("/") + path, data, method=method)
+    request = _request(base, path, token, data, method)
     if data is not None:
         request.add_header("Content-Type", "application/json")
-    if token:
-        request.add_header("Authorization", f"Bearer {token}")
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
             response.read()
@@ -109,15 +107,21 @@ def said_now(bases: tuple[str, ...], token: str | None, timeout: float = LOOK_SE
     """By fingerprint the annotations that each alert which fires has by now, its ``value`` and ``threshold`` among
     them, from the first of ``bases`` that tells; empty where none does within ``timeout`` seconds. Changes nothing."""
     for base in bases:
-        request = urllib.request.Request(f"{base.rstrip('/')}/api/v2/alerts")
-        if token:
-            request.add_header("Authorization", f"Bearer {token}")
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as response:
+            with urllib.request.urlopen(_request(base, "/api/v2/alerts", token), timeout=timeout) as response:
                 return {one["fingerprint"]: one["annotations"] for one in json.loads(response.read(MOST_SAID))}
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return {}
+
+
+def _request(
+    base: str, path: str, token: str | None, data: bytes | None = None, method: str = "GET"
+) -> urllib.request.Request:
+    request = urllib.request.Request(base.rstrip("/") + path, data, method=method)
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    return request
 
 
 def _detail(error: urllib.error.HTTPError) -> str:

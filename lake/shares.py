@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from lake.store import Lake
 
 log = logging.getLogger(__name__)
 
+#: How far back a reading is looked for that tells of tenants.
+LOOK_BACK = timedelta(minutes=10)
 _COLUMNS = ("subscriber", "sampled_at", "tenants")
 
 
@@ -30,11 +32,12 @@ class Shares:
     tenants: tuple[Mapping[str, Any], ...]
 
 
-def newest_shares(root: Path, broker: str, queue: str, subscriber: str | None, since: datetime) -> Shares | None:
-    """As the newest reading ``since`` then has it; None where it names no tenants, or cannot be had."""
+def newest_shares(root: Path, broker: str, queue: str, subscriber: str | None, now: datetime) -> Shares | None:
+    """As the newest reading before ``now`` has it; None where it names no tenants, or cannot be had."""
     lake = Lake(root)
     if not lake.exists("queue_samples"):
         return None
+    since = now - LOOK_BACK
     of = [("broker", "=", broker), ("queue", "=", queue)]
     young = [("ingest_date", ">=", since.date()), ("sampled_at", ">", since)]
     try:

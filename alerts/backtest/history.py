@@ -169,11 +169,10 @@ class History:
             view = self._views[name.removesuffix(_NOW)]
             found[name] = view.now(at_us, reached, window) if name.endswith(_NOW) else view.until(at_us)
         intervals = self._views["queue_health"].sampled_each()
-        told = {broker: (int(reached[code]), intervals.get(code)) for broker, code in self._brokers.items()}
         return found, {
-            broker: Reached(datetime.fromtimestamp(over / _SECOND, UTC), interval)
-            for broker, (over, interval) in told.items()
-            if over > 0
+            broker: Reached(datetime.fromtimestamp(int(reached[code]) / _SECOND, UTC), intervals.get(code))
+            for broker, code in self._brokers.items()
+            if reached[code] > 0
         }
 
     def dead_letters(self, begin: datetime, end: datetime) -> list[DeadLetters]:

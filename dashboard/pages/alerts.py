@@ -49,7 +49,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
         return
     names = short_names(QueueKey.of(row) for row in health)
     states, changes = lake.alert_states(), lake.alert_transitions()
-    lines = alert_lines(frame.alert_states(lake), changes, list(names), now, now - DAY, frame.figures_of(lake))
+    lines = alert_lines(frame.as_said_now(lake, states), changes, list(names), now, now - DAY, frame.figures_of(lake))
     frame.headed(_headline(lines), lake, fresh, now)
     if not lines:
         ran = "" if changes else " No alert rule has been evaluated on this lake yet: is `sojourn alert` running?"

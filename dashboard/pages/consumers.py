@@ -43,7 +43,7 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         find = choose.text("Queue or consumer", "find")
         network = choose.one_of("Network round trip, for the prefetch advice", _ROUND_TRIPS, "round")
-    states, transitions = frame.alert_states(lake), lake.alert_transitions()
+    states, transitions = frame.as_said_now(lake, lake.alert_states()), lake.alert_transitions()
     found = consumers.judged(alert_cards(states, transitions, list(names), now), states)
     (total,) = lake.now(questions.counted(find))
     with top:

@@ -66,9 +66,8 @@ def rule(name: str) -> RuleEntry | None:
     return rule_files.of(name, rule_files.told()).entry or next(made, None)
 
 
-def alert_states(lake: Repository) -> list[Row]:
-    """Rows of ``alert_states``, with what alerts that fire say now, where the alert process tells."""
-    rows = lake.alert_states()
+def as_said_now(lake: Repository, rows: list[Row]) -> list[Row]:
+    """``rows`` of ``alert_states``, with what alerts that fire say now, where the alert process tells."""
     return renewed(rows, said_now(lake.root, sum(AlertState(row["state"]).is_firing for row in rows)))
 
 

@@ -112,7 +112,9 @@ class _Glance:
 
 def _glance(lake: Repository, health: list[Row], names: Mapping[QueueKey, str], now: datetime) -> _Glance:
     transitions = lake.alert_transitions()
-    alerts = alert_cards(frame.alert_states(lake), transitions, list(names), now, frame.figures_of(lake))
+    alerts = alert_cards(
+        frame.as_said_now(lake, lake.alert_states()), transitions, list(names), now, frame.figures_of(lake)
+    )
     return _Glance(
         alerts,
         queue_cards(health, lake.totals(), lake.noisy_tenants(), alerts, now, names),

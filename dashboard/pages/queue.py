@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,8 @@ from lake.why import Cause, Told
 
 #: Tenants in the table; all others are one line.
 TENANTS = 20
-#: How often is looked what the broker's readings tell of tenants (seconds), and how far back.
-READ_SECONDS, READ_SINCE = 5.0, timedelta(minutes=10)
+#: How often is looked what the broker's readings tell of tenants.
+READ_SECONDS = 5.0
 #: Pixels that are kept for the charts of history while it is read: three rows of them, with what is said of each.
 _CHARTS = 3 * (figures.HEIGHT + 78)
 
@@ -60,7 +60,9 @@ def _body(lake: Repository, health: list[Row], now: datetime) -> None:
     transitions = lake.alert_transitions()
     alerts = [
         card
-        for card in alert_cards(frame.alert_states(lake), transitions, list(names), now, frame.figures_of(lake))
+        for card in alert_cards(
+            frame.as_said_now(lake, lake.alert_states()), transitions, list(names), now, frame.figures_of(lake)
+        )
         if card.queue == chosen
     ]
     (card,) = queue_cards([row], [total] if total else [], noisy, alerts, now, names)
@@ -147,7 +149,7 @@ def _read_tenants(lake: Repository, key: QueueKey, now: datetime) -> None:
 
 @st.cache_resource(max_entries=16, ttl=READ_SECONDS, show_spinner=False)
 def _shares(root: str, broker: str, queue: str, subscriber: str | None) -> Shares | None:
-    return newest_shares(Path(root), broker, queue, subscriber, datetime.now(UTC) - READ_SINCE)
+    return newest_shares(Path(root), broker, queue, subscriber, datetime.now(UTC))
 
 
 @dataclass(frozen=True, slots=True)

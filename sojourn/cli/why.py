@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: Queues that are named to who names none, or one that nobody knows; tenants that a reading told of.
 NAMED = 10
-#: How far back a reading may lie that tells of tenants.
-READ_SINCE = timedelta(minutes=10)
 
 
 class Form(StrEnum):
@@ -94,8 +92,8 @@ def _now(query: Query, key: QueueKey, names: Mapping[QueueKey, str]) -> str:
 
 def _read_tenants(root: Path, key: QueueKey) -> str:
     """What the broker's newest reading tells of the largest tenants, where no message events do; else nothing."""
-    since = datetime.now(UTC) - READ_SINCE
-    shares = part("lake.shares").newest_shares(root, key.broker, key.queue, key.subscriber, since)
+    now = datetime.now(UTC)
+    shares = part("lake.shares").newest_shares(root, key.broker, key.queue, key.subscriber, now)
     if shares is None:
         return ""
     said = part("dashboard.services.say")
